@@ -157,7 +157,7 @@ def shallow_commits(layout: RepositoryLayout) -> tuple[str, ...]:
     """Return the commits at which the history of a shallow clone begins, sorted; empty for a full clone.
 
     Raises:
-        CorpusError: if the file contains anything but commit ids.
+        CorpusError: if the repository's file `shallow` contains anything but commit ids.
     """
     path = layout.common / "shallow"
     found = (control_file(path) or b"").decode("ascii", errors="replace").split()

@@ -41,9 +41,10 @@ class TokenCount:
 class ReadTokens:
     """Counter of the scored and distinct tokens in any number of rows that plans draw from artefacts.
 
-    Plans draw the rows of an artefact in a domain in an order fixed by the seed, and each plan continues
-    where the previous one ended. So the number of drawn rows says which rows were drawn. Memory is 24 bytes
-    per row and per counted window; about MAX_COUNTED windows are counted at most.
+    For each artefact and domain, the seed fixes the order in which plans draw rows, and each plan continues
+    where the previous one ended. So the number of drawn rows says which rows were drawn. Distinct tokens are
+    counted by windows of tokens, of which roughly MAX_COUNTED are counted at most. Memory is 24 bytes per row
+    and per counted window.
     """
 
     def __init__(self, rows: Iterable[Artefact], *, seed: int, without: Sequence[str] = ()) -> None:

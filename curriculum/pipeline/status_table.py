@@ -30,8 +30,8 @@ FOLDER = "current"
 def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
     """Write the status of a workspace to current/status.parquet, with the digest of its inputs.
 
-    If catalog.sql doesn't read that file yet, it is rewritten. Folders without workspace.json are left
-    alone.
+    If catalog.sql doesn't read status.parquet yet, catalog.sql is rewritten. Nothing is written in a folder
+    without workspace.json.
 
     Raises:
         OSError: if the workspace can't be written.

@@ -40,6 +40,8 @@ def check_sides(
 ) -> int:
     """Check that the text in each row comes from files of the row's split; return the number of pieces.
 
+    A piece is a part of a document that lies in a row.
+
     The context of a validation document may come from training files if none of it is scored.
 
     Args:
@@ -49,7 +51,8 @@ def check_sides(
         token_bytes: Number of bytes of each id.
 
     Raises:
-        PackError: for the first piece from another split, or with scored context.
+        PackError: for the first piece whose text comes from the other split, unless the piece is context that
+            isn't scored.
 
     Memory: six bytes per part of a document.
     """

@@ -15,8 +15,8 @@ def estimate_by_ratio(
 
     The arrays `amounts` and `sizes` [n] describe the sampled units. `whole` is the total size of all
     `population` units. The error is that of a ratio estimator under simple random sampling without
-    replacement. It is 0 if all units are sampled. If one of several units is sampled, the error equals the
-    estimate.
+    replacement. It is 0 if all units are sampled. If only one unit of a larger population is sampled, the
+    error is set to the estimate.
 
     >>> estimate_by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
     (300.0, 0.0)

@@ -142,7 +142,7 @@ class ShareLine:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Planned and realised share in percent, then the other figures."""
+        """Texts of a table row: the planned and the realised share in percent, then the texts of `more`."""
         realised = "" if self.realised is None else percent(self.realised)
         return (percent(self.planned), realised, *self.more)
 

@@ -120,7 +120,7 @@ class StepRead:
 
     @property
     def commits(self) -> list[ReadCommit]:
-        """Return the commits of all rows, each commit and file once, in the order of the rows."""
+        """Return the commits of all rows in row order; each pair of commit and file appears once."""
         documents = (document for row in self.rows for document in row.documents)
         return list(dict.fromkeys(commit for document in documents for commit in document.commits))
 

@@ -1,9 +1,10 @@
 """`python -m flows.server.api FD`: Prefect's server behind a guard, on a socket of the parent process.
 
 FD is the file descriptor of the socket. The guard requires a login with $PREFECT_SERVER_API_AUTH_STRING for
-requests to the API and for WebSockets before Prefect, which checks the login too, reads them. It also checks
-what Prefect doesn't: that the Host header names this server, that the request doesn't come from a page of
-another site, and that no page of another site shows the answer in a frame.
+requests to the API and for WebSockets. It checks the login before Prefect reads anything; Prefect then checks
+the login again. The guard also checks what Prefect doesn't: that the Host header names this server, that the
+request doesn't come from a page of another site, and that no page of another site shows the answer in a
+frame.
 """
 
 import hmac

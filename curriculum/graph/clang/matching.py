@@ -287,7 +287,7 @@ _ANY_TYPE = frozenset(("", "auto", "decltype"))
 def type_name(spelling: str) -> str:
     """Return a short name of a type, for comparisons: the last word of its name.
 
-    For a built-in type these are all of its words, sorted; for an unnamed type it is "".
+    The short name of a built-in type has all of its words, sorted. The short name of an unnamed type is "".
 
     >>> [type_name(text) for text in ("const std::vector<int> &", "unsigned long", "void (*)(int)")]
     ['vector', 'long unsigned', '']
