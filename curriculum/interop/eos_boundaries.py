@@ -53,14 +53,14 @@ def require_eos(
     if bos_marks_documents:
         raise SchemaError(
             BY_EOS,
-            cause="the tokenizer's BOS begins every document, and says so where it is in the rows",
-            cure=f"Leave {OPTION} out; or say --document-tokens eos where documents have no BOS",
+            cause="the tokenizer's BOS begins every document, so the BOS in the rows marks documents already",
+            cure=f"Leave {OPTION} out; or, if documents have no BOS, give --document-tokens eos",
         )
     if eos_id is None:
         raise SchemaError(
             BY_EOS,
-            cause="the tokenizer has no EOS, or --document-tokens says that it ends no document",
-            cure="Say --document-tokens eos, or store doc_starts in the rows",
+            cause="the tokenizer has no EOS, or --document-tokens says that documents don't end with EOS",
+            cure="Give --document-tokens eos if documents end with EOS; otherwise store doc_starts",
         )
 
 

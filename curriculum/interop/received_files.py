@@ -83,7 +83,9 @@ def _resolve_inside(folder: Path, file: Path) -> Path:
     kind = kind_at(file)
     if kind != "a file":
         raise SchemaError(
-            str(file), cause=f"{kind} is at this path", cure="Put a file there, or leave it out"
+            str(file),
+            cause=f"it is {kind}, not a file",
+            cure="Put a file at this path, or leave the path out",
         )
     target = file.resolve()
     if not any(target.is_relative_to(root) for root in linked_folders(folder)):
