@@ -113,7 +113,7 @@ def row_too_long(backend: str, row_length: int) -> JobError:
         "backend",
         f"{backend} at row length {row_length}",
         cause=f"its memory grows with T², so rows may have at most {MAX_DENSE_ROW} tokens",
-        cure="Choose documents on a CPU or flex on a GPU",
+        cure="Choose the backend documents on a CPU, or flex on a GPU",
     )
 
 
@@ -123,7 +123,7 @@ def _without_flash(has: Capabilities) -> JobError | None:
             "backend",
             f"varlen on {has.device}",
             cause="the kernel runs only on GPUs",
-            cure="Choose documents on a CPU",
+            cure="On a CPU, choose the backend documents",
         )
     if not has.flash:
         return JobError(

@@ -395,8 +395,8 @@ class RowPart:
             raise SchemaError(
                 "row_length",
                 ids_BT.shape[1],
-                cause=f"a part has {len(at)} positions, but a convolution reads {reach} positions before "
-                "the next part",
+                cause=f"a part of a row has {len(at)} positions, but the convolution at its beginning reads "
+                f"the {reach} positions before the part",
                 cure="Choose a smaller context_parallel",
             )
         padded_BT = F.pad(ids_BT, (reach, 0), value=BEFORE_ALL)

@@ -73,7 +73,7 @@ def _require_gpu(q_BHTK: Tensor) -> None:
             "backend",
             f"varlen on {q_BHTK.device.type}",
             cause="the kernel runs only on GPUs",
-            cure="Choose documents on a CPU",
+            cure="On a CPU, choose the backend documents",
         )
     if q_BHTK.dtype not in DTYPES:
         raise JobError(

@@ -16,7 +16,7 @@ from schemas.errors import JobError
 from schemas.job import Job, Report
 
 TRAINS = "trains"
-GPU_ONLY = r"varlen on cpu; the kernel runs only on GPUs\. Choose documents on a CPU"
+GPU_ONLY = r"varlen on cpu; the kernel runs only on GPUs"
 NO_SOFTCAP = "the kernel doesn't support softcap"
 
 
