@@ -55,8 +55,8 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
             raise CatalogError(
                 "--where",
                 condition,
-                cause="it is more than a condition",
-                cure="Say what would stand behind WHERE, as num_docs > 3",
+                cause="it contains more than one condition",
+                cure="Give only the expression after WHERE, for instance num_docs > 3",
             )
         for file, number in connection.execute(sql).fetchall():
             found[file].append(number)

@@ -490,8 +490,8 @@ def _matches(
         raise DietFieldError(
             f"phase {phase.name}, serving {serving.index}",
             f"repositories {pattern!r}",
-            cause=f"it matches no {'conversations' if is_chat else 'repository'} of the corpus "
-            f"{corpus.name} that is trained on",
+            cause=f"it matches no {'conversations' if is_chat else 'repository'} in the training part of "
+            f"the corpus {corpus.name}",
             cure=nearest(pattern, known),
             location=("phases", at, "servings", serving.index, "repositories"),
         )

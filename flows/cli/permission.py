@@ -131,6 +131,6 @@ def _require_inner_parent(file: Path, parent: object, home: Path) -> None:
         raise StoreError(
             str(file),
             f"extends: {parent}",
-            cause="the file is outside of the folder of diets, so its content could change later",
-            cure=f"Copy the extended file to {diets} and extend the copy, or move the diet away",
+            cause="the extended file is outside of the folder of diets, so its content could change later",
+            cure=f"Copy the extended file to {diets} and extend the copy, or move this diet out of {diets}",
         )
