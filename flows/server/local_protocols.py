@@ -15,12 +15,14 @@ from websockets.exceptions import InvalidState
 from curriculum.listening import connecting_user
 
 ROOT = 0
+MAX_FILES = 4096
+"""Number of open files up to which a higher limit allows more connections; a quarter may be connections."""
 
 
 def max_files() -> int:
-    """Return the number of files that this process may open, at most 1024."""
+    """Return the number of files that this process may open (`ulimit -n`), at most MAX_FILES."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1024 if soft == resource.RLIM_INFINITY else min(soft, 1024)
+    return MAX_FILES if soft == resource.RLIM_INFINITY else min(soft, MAX_FILES)
 
 
 class LocalHttp(H11Protocol):
@@ -34,7 +36,7 @@ class LocalHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close the connection at once if another user made it or too many are open."""
         super().connection_made(transport)
-        if len(self.connections) > max_files() // 2 or not self._is_owners(transport):
+        if len(self.connections) > max_files() // 4 or not self._is_owners(transport):
             transport.abort()
 
     def _is_owners(self, transport: asyncio.Transport) -> bool:

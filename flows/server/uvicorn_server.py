@@ -26,7 +26,7 @@ def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None
         ws_per_message_deflate=False,
         ws_max_size=MAX_MESSAGE_BYTES,
         # asyncio accepts that many connections before the protocol can refuse one of them.
-        backlog=max_files() // 4,
+        backlog=max_files() // 8,
         # Warnings are about requests.
         log_level="error",
         # The access log would contain the secret path.
