@@ -230,7 +230,7 @@ def measure(row_length: int, tokens: int, rounds: int, home: Path) -> None:
         exported = home / "exports" / form
         export(store, rows, form)(exported)
         print(
-            f"  {form} to rows {rate(count, rounds, import_rows(exported / 'export', form, rows)):12.1f}"
+            f"  {form} to rows {rate(count, rounds, import_rows(exported / 'out', form, rows)):12.1f}"
         )
     print(f"  Parquet to rows {rate(count, rounds, import_rows(rows.path, 'parquet', rows)):13.1f}")
 
