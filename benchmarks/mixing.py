@@ -87,6 +87,7 @@ def write_rows(folder: Path, name: str, rows: int) -> None:
                 "pack_id": pa.array([f"{key(name)[:12]}-{number:010d}" for number in numbers]),
                 "domain": pa.array([DOMAINS[number // per_domain] for number in numbers]),
                 "valid_token_count": rng.integers(3000, 4097, len(numbers)).astype(np.int32),
+                "attention_pairs": np.full(len(numbers), 1 << 20, dtype=np.int64),
             }
         )
         file = folder / f"data/part-{shard:05d}.parquet"
