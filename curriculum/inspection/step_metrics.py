@@ -1,15 +1,18 @@
 """Training steps of a run, read from the parts of its metrics."""
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from curriculum import parquet
 from curriculum.published_files import Identity, identity_of
+from schemas.job import METRICS_SCHEMA
 
 MAX_POINTS = 400
 """Maximum number of points in the curve of a run; each point stands for the same number of steps."""
@@ -37,7 +40,7 @@ class TrainingPoint:
     loss: float
     """Mean training loss of the group, in nats per scored token."""
     learning_rate: float
-    """Mean learning rate of the group."""
+    """Mean of the group's finite learning rates; NaN if it has none."""
 
 
 def training_points(folder: Path, *, points: int = MAX_POINTS) -> tuple[TrainingPoint, ...]:
@@ -53,18 +56,28 @@ def training_points(folder: Path, *, points: int = MAX_POINTS) -> tuple[Training
     for start in range(0, len(steps), size):
         group = slice(start, start + size)
         last = min(start + size, len(steps)) - 1
-        finite = np.isfinite(losses[group])
-        if finite.any():
+        loss = _finite_mean(losses[group])
+        if np.isfinite(loss):
             point = TrainingPoint(
                 steps=int(steps[last]),
                 tokens=int(tokens[last]),
                 scored_tokens=int(scored[last]),
                 seconds=float(seconds[last]),
-                loss=float(losses[group][finite].mean()),
-                learning_rate=float(rates[group].mean()),
+                loss=loss,
+                learning_rate=_finite_mean(rates[group]),
             )
             found.append(point)
     return tuple(found)
+
+
+def _finite_mean(values: npt.NDArray[np.float64]) -> float:
+    """Return the mean of the finite values; NaN if there are none.
+
+    >>> _finite_mean(np.array([1.0, np.nan, 2.0, np.inf, 6.0])), _finite_mean(np.array([np.nan]))
+    (3.0, nan)
+    """
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else math.nan
 
 
 def step_losses(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
@@ -90,10 +103,15 @@ def _part(file: Path, _: Identity) -> Columns:
     """Return the columns of one part. The result is cached until the file changes.
 
     External trainers may write fewer columns while a run is open; missing columns are zero.
+
+    Raises:
+        StoreError: naming the file if it is damaged or a column has another type.
     """
-    table = parquet.read_table(file)
+    there = parquet.read_schema(file).names
+    schema = pa.schema([METRICS_SCHEMA.field(name) for name in _COLUMNS if name in there])
+    table = parquet.read_table(file, schema.names, schema=schema)
     zeros: npt.NDArray[np.float64] = np.zeros(len(table))
     return {
-        name: table[name].to_numpy().astype(np.float64) if name in table.column_names else zeros
+        name: table[name].to_numpy().astype(np.float64) if name in there else zeros
         for name in _COLUMNS
     }

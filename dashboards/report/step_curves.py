@@ -1,5 +1,6 @@
 """Training loss and learning rate over the steps of all phases, and the x-axes of a report's curves."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class PhaseSteps:
 def loss_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
     """Return a plot of the training loss over the steps of all phases; None without metrics.
 
-    The loss is smoothed within each phase. The first tenth of its points may be cut off at the top.
+    The loss is smoothed within each phase.
     """
     found = [phase for phase in phases if phase.points]
     if not found:
@@ -69,6 +70,7 @@ def learning_rate_chart(phases: Sequence[PhaseSteps]) -> Markup | None:
         place
         for phase in phases
         for place in phase.curve([point.learning_rate for point in phase.points])
+        if math.isfinite(place[1])
     ]
     if not rates:
         return None

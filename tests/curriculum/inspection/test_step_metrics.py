@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.inspection.step_metrics import step_losses, training_points
+from schemas.errors import StoreError
 
 
 def _write(folder: Path, first: int, losses: list[float], *, with_tokens: bool = True) -> None:
@@ -48,6 +49,23 @@ def test_parts_of_external_trainers_may_lack_columns(tmp_path: Path) -> None:
     _write(tmp_path, 1, [4.0, 2.0], with_tokens=False)
     (_, last) = training_points(tmp_path)
     assert (last.steps, last.tokens, last.seconds, last.loss) == (2, 0, 0.0, 2.0)
+
+
+def test_a_column_of_another_type_is_refused_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "0000000001.parquet"
+    pq.write_table(pa.table({"step": [1], "loss": ["high"]}), file)
+    with pytest.raises(StoreError) as refused:
+        training_points(tmp_path)
+    assert refused.value.name == str(file)
+
+
+def test_learning_rates_that_are_not_finite_are_left_out_of_their_mean(tmp_path: Path) -> None:
+    rates = {"learning_rate": [1e-3, math.inf, math.nan]}
+    table = pa.table({"step": [1, 2, 3], "loss": [4.0, 2.0, 3.0], **rates})
+    pq.write_table(table, tmp_path / "0000000001.parquet")
+    first, last = training_points(tmp_path, points=2)
+    assert first.learning_rate == 1e-3
+    assert math.isnan(last.learning_rate)
 
 
 def test_a_folder_without_parts_has_no_points(tmp_path: Path) -> None:
