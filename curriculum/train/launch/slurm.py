@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.processes import CANCELLED, MEMORY, job_environment
 from curriculum.train.run_directory import LOG
@@ -222,15 +224,7 @@ def submit_job(
             cause=f"sbatch rejected the job: {done.stderr.strip()}",
             cure="Test the script by running sbatch directly",
         )
-    number = done.stdout.strip().partition(";")[0]
-    if not re.fullmatch("[0-9]{1,20}", number):
-        raise JobError(
-            NAME,
-            number,
-            cause="sbatch didn't answer with the number of the job, which may have been submitted",
-            cure="Find the job with squeue --me and cancel it; test the script by running sbatch directly",
-        )
-    return _noted(number, directory)
+    return _noted(done.stdout.strip().partition(";")[0], directory)
 
 
 def follow_job(
@@ -268,7 +262,21 @@ def _look_for(seconds: float, look: Callable[[bool], None], *, runs: bool) -> No
 
 
 def _noted(number: str, directory: Path) -> SlurmHandle:
-    write_whole(directory / SUBMITTED, SlurmJob(id=number).model_dump_json())
+    """Record a submitted job in the directory of its run.
+
+    Raises:
+        JobError: if Slurm's answer isn't the number of a job.
+    """
+    try:
+        job = SlurmJob(id=number)
+    except ValidationError:
+        raise JobError(
+            NAME,
+            number,
+            cause="Slurm didn't answer with the number of the job, which may have been submitted",
+            cure="Find the job with squeue --me and cancel it; test the script by running sbatch directly",
+        ) from None
+    write_whole(directory / SUBMITTED, job.model_dump_json())
     return SlurmHandle(number, directory)
 
 

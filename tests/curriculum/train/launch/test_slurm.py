@@ -419,3 +419,14 @@ def test_a_program_of_slurm_that_hangs_or_forges_lines_does_not_answer(
         with pytest.raises(ConnectionError) as silent:
             slurm.SlurmHandle("1", tmp_path).state()
         assert "\n" not in str(silent.value)
+
+
+def test_a_task_of_an_array_that_squeue_lists_is_no_number_of_a_job(
+    world: Any, cluster: Cluster
+) -> None:
+    directory = world.open_run(world.job())
+    program = cluster.trainer.parent / "programs" / "squeue"
+    program.write_text(f"#!/bin/sh\necho '12_3 {directory.resolve()}'\n")
+    with pytest.raises(JobError) as refused:
+        slurm.find_submitted(directory)
+    assert (refused.value.name, refused.value.value) == (slurm.NAME, "12_3")
