@@ -12,9 +12,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
+from curriculum.exposure import ROOT_USER
 from curriculum.listening import connecting_user
 
-ROOT = 0
 MAX_FILES = 4096
 """Number of open files up to which a higher limit allows more connections; a quarter may be connections."""
 
@@ -41,7 +41,7 @@ class LocalHttp(H11Protocol):
 
     def _is_owners(self, transport: asyncio.Transport) -> bool:
         ends = (transport.get_extra_info(name) for name in ("peername", "sockname"))
-        return connecting_user(*ends) in (None, ROOT, os.geteuid())
+        return connecting_user(*ends) in (None, ROOT_USER, os.geteuid())
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Refuse a header beyond ASCII, which the websockets library can't refuse."""
