@@ -34,7 +34,7 @@ from curriculum.store.artefact import (
 from curriculum.store.inside import require_plain
 from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas import regular_files
-from schemas.document import DATA
+from schemas.document import DATA, PARTS
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.regular_files import IrregularFileError
@@ -55,7 +55,7 @@ MAX_MANIFESTS_BYTES = 64 << 20
 """Maximum size in bytes of all manifests of an untrusted workspace: about 10,000 typical ones. All of them
 are in memory at the same time.
 """
-_PART = re.compile(rf"{DATA}/part-[0-9]{{5,}}\.parquet")
+_PART = re.compile(rf"{PARTS}[0-9]{{5,}}\.parquet")
 _BLOCK_BYTES = 1 << 12
 
 
