@@ -24,6 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from curriculum.ablations.measurements import DOCUMENTS_NAME
+from curriculum.inspection.formats import difference
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import current_artefacts
 from curriculum.store import Artefact, Store
@@ -165,15 +166,6 @@ def setting_words(folder: Path) -> str:
 
 def _interval(low: float, high: float) -> str:
     return f"{difference(low)} to {difference(high)}"
-
-
-def difference(bits: float) -> str:
-    """Return a difference in bits per byte with its sign.
-
-    >>> difference(0.0394), difference(-0.0041)
-    ('+0.039', '−0.004')
-    """
-    return f"{bits:+.3f}".replace("-", "−")
 
 
 if __name__ == "__main__":
