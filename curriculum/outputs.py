@@ -28,13 +28,7 @@ def require_own_place(option: str, output: Path) -> None:
     place = real_path(output.absolute().parent) / output.name
     if is_trusted_by_environment(place):
         return
-    if (cause := exposure_above(place)) is not None:
-        raise StoreError(
-            option,
-            output,
-            cause=f"{cause}: they could replace the output while it is written",
-            cure="Name a path in a folder that only you may write to",
-        )
+    _require_unexposed(option, output, exposure_above(place))
 
 
 def require_new_folder(option: str, folder: Path) -> None:
@@ -65,14 +59,18 @@ def claim_folder(option: str, folder: Path) -> Path:
     if is_trusted_by_environment(place):
         return place
     claim(place)
-    if (cause := exposure(place)) is not None:
+    _require_unexposed(option, folder, exposure(place))
+    return place
+
+
+def _require_unexposed(option: str, output: Path, exposed: str | None) -> None:
+    if exposed is not None:
         raise StoreError(
             option,
-            folder,
-            cause=f"{cause}: they could change the output while it is written",
-            cure="Name a folder that only you may write to",
+            output,
+            cause=f"{exposed}: they could replace the output while it is written",
+            cure="Name a path in a folder that only you may write to",
         )
-    return place
 
 
 @contextlib.contextmanager
