@@ -81,7 +81,7 @@ def test_no_measurement_gets_more_than_its_limit(tmp_path: Path) -> None:
 def test_lines_come_in_waves_and_within_a_wave_in_the_order_of_sections() -> None:
     work = Clock().working(0)
     given = [planned("a", work), planned("a", work, wave=2), planned("b", work), planned("c", work)]
-    assert [(each.section, each.wave) for each in sort_by_wave(given)] == [
+    assert [(cell.section, cell.wave) for cell in sort_by_wave(given)] == [
         ("a", 1),
         ("b", 1),
         ("c", 1),

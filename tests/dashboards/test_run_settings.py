@@ -29,16 +29,16 @@ def test_one_run_has_its_main_settings_and_none_that_differs() -> None:
 def test_values_that_differ_are_marked() -> None:
     faster = _changed(optimizer=OptimizerSpec(learning_rate=3e-3, warmup_steps=200))
     table = setting_table([(job(0), TOOLS), (faster, TOOLS)])
-    assert [(each.name, each.values) for each in table if each.differs] == [
+    assert [(setting.name, setting.values) for setting in table if setting.differs] == [
         ("learning rate", ("0.0003", "0.003"))
     ]
 
 
 def test_other_settings_are_listed_where_they_differ() -> None:
     table = setting_table([(job(0), TOOLS), (_changed(evaluate_every=7), TOOLS)])
-    assert [(each.name, each.values) for each in table if each.name not in MAIN.values()] == [
-        ("evaluate_every", ("5000", "7"))
-    ]
+    assert [
+        (setting.name, setting.values) for setting in table if setting.name not in MAIN.values()
+    ] == [("evaluate_every", ("5000", "7"))]
 
 
 def test_a_run_without_recorded_versions_has_none_there() -> None:

@@ -193,7 +193,7 @@ def test_rows_that_arent_built_may_be_half_full(
 ) -> None:
     (found,) = supposed(phase(serving(), tokens=tokens), 51_200).check()
     assert (found.fault is not None) == refused
-    assert any("one step" in each for each in found.warnings) != refused
+    assert any("one step" in warning for warning in found.warnings) != refused
 
 
 def test_a_budget_named_for_rows_that_arent_built_fits_however_full_they_will_be(

@@ -248,7 +248,7 @@ def test_merge_publishes_no_artefact_that_breaks_its_contract(
     assert refused.value.name == str(artefact.path)
     assert stage not in {each.manifest.stage for each in to.artefacts()}
     own = merge(Store(tmp_path / "own"), copied.root, own=True)
-    assert stage in {each.manifest.stage for each in own}, "its sizes and digests agree"
+    assert stage in {artefact.manifest.stage for artefact in own}, "its sizes and digests agree"
 
 
 @confined

@@ -138,7 +138,7 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     assert required_proof.run_leakcheck(file, lambda: False)
     read = read_json(ProvenJob, directory / LEAKCHECK, error=JobError, cause="broken", cure="mend")
     assert read.result == "not all covered"
-    assert any("2 processes" in each for each in read.report.uncovered)
+    assert any("2 processes" in reason for reason in read.report.uncovered)
     trained = [finding for finding in read.report.findings if finding.mode]
     assert {finding.subject for finding in trained} == {"training F", "many documents F", "plan F"}
     assert all(", recompute, " in finding.mode for finding in trained)
